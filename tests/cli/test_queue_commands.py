@@ -106,8 +106,8 @@ def test_queue_delivers_by_priority_and_key(cli: Any, topic_name: str) -> None:
     ("arguments", "code", "text"),
     [
         (("create", "x", "--back-off", ",".join(["1s"] * 1_000)), 2, "1000 delays"),
-        (("create", "x", "--back-off", "-1s"), 2, "not a time"),
-        (("create", "x", "--lock", "soon"), 2, "not a time"),
+        (("create", "x", "--back-off", "-1s"), 2, "is not a duration"),
+        (("create", "x", "--lock", "soon"), 2, "is not a duration"),
         (("create", "x", "--from-end"), 2, "--of"),
         (("create", "x", "--of", "missing-topic"), 1, "missing-topic"),
         (("create", "x", "--filter", "size > 1"), 2, "--of"),

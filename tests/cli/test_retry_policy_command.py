@@ -48,7 +48,7 @@ def test_policy_is_set_changed_shown_and_deleted(cli: Any, topic_name: str) -> N
     ("arguments", "code", "text"),
     [
         (("--back-off", ",".join(["1s"] * 1_000)), 2, "1000 delays"),
-        (("--back-off", "-1s"), 2, "not a time"),
+        (("--back-off", "-1s"), 2, "is not a duration"),
         (("--max-attempts", "1"), 2, "max-attempts"),
         (("--dead-letter", "__consumer_offsets"), 1, "__consumer_offsets"),
         (("--dead-letter", "GROUP.retry"), 1, "retry topic itself"),

@@ -77,7 +77,7 @@ def test_matches_are_shown_with_their_place_and_a_summary(
     assert run(["search", topic, "--filter", "json.nothing > 1", "--max-bytes", "1"]) == 0
     summary = capfdbinary.readouterr().err.decode()
     assert "0 matches" in summary
-    assert "the filter failed on 300" in summary
+    assert "the filter could not be evaluated for 300 messages" in summary
     assert penstock("search", topic, "Order 3", "--max", "1", "--format", "{offset}\\n") == "19\n"
 
 

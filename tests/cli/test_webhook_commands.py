@@ -63,7 +63,7 @@ def test_webhook_is_created_used_paused_and_deleted(cli: Any, receiver: Receiver
     altered = json.loads(cli("alter", "hook", "--timeout", "7s", "--concurrency", "3", "--json"))
     assert (altered["timeout_ms"], altered["concurrency"], altered["url"]) == (7_000, 3, receiver.url)
     assert "nothing to change" in cli("alter", "hook", code=2)
-    assert "no time" in cli("alter", "hook", "--timeout", "soon", code=2)
+    assert "is not a duration" in cli("alter", "hook", "--timeout", "soon", code=2)
     receiver.status = 500
     assert "answered 500" in cli("test", "hook", code=1)
     assert json.loads(cli("rotate-secret", "hook", "--json"))["secrets"] == 2
@@ -90,7 +90,7 @@ WRONG: list[tuple[tuple[str, ...], int, str]] = [
     (("--queue", "q", "--topic", "t", "--url", "http://127.0.0.1/"), 2, "not both"),
     (("--url", "http://127.0.0.1/"), 2, "not both"),
     (("--queue", "q", "--filter", "true", "--url", "http://127.0.0.1/"), 2, "--topic"),
-    (("--queue", "q", "--url", "http://127.0.0.1/", "--timeout", "soon"), 2, "no time"),
+    (("--queue", "q", "--url", "http://127.0.0.1/", "--timeout", "soon"), 2, "is not a duration"),
     (("--queue", "q", "--url", "http://127.0.0.1/", "--format", "xml"), 2, "raw, cloudevent"),
     (("--queue", "q", "--url", "file:///etc/passwd"), 1, "scheme"),
     (("--queue", "q", "--url", "http://a:b@example.com/"), 1, "credentials"),

@@ -121,7 +121,7 @@ def check_user(commands: Commands) -> None:
     assert "list" in commands.run("user", "token", "revoke", "bob", made["id"], code=1)
     assert len(json.loads(commands.run("user", "token", "list", "bob", "--json"))) == 1
     assert "there is no user 'nobody'" in commands.run("user", "token", "create", "nobody", code=1)
-    assert "no lifetime" in commands.run("user", "token", "create", "bob", "--expires-in", "0d", code=2)
+    assert "not a lifetime" in commands.run("user", "token", "create", "bob", "--expires-in", "0d", code=2)
     assert "'user a\\nb': the name must" in commands.run("user", "create", "a\nb", given="x\n", code=1)
 
 

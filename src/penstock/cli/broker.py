@@ -76,8 +76,8 @@ def _secure_settings(config: BrokerConfig) -> dict[str, str]:
     """Return the settings of `--secure`. Raises Failure if the user has set listeners."""
     if config[LISTENERS] is not None:
         raise Failure(
-            "--secure makes the listener of a broker, but listeners is set",
-            "Leave one of them away; docs/security.md shows the settings that --secure makes.",
+            "--secure creates a listener, but the setting listeners is given too",
+            "Remove one of them; docs/security.md shows the settings that --secure creates.",
             code=ExitCode.USAGE,
         )
     from penstock.cli.secure_setup import enter, secure_broker

@@ -82,9 +82,9 @@ def redrive(
     queue: QueueArgument,
     expression: FilterOption = None,
     since: SinceOption = None,
-    to: Annotated[str, typer.Option("--to", metavar="origin|TOPIC", help="Where they are sent.")] = ORIGIN,
+    to: Annotated[str, typer.Option("--to", metavar="origin|TOPIC", help="Their destination.")] = ORIGIN,
     rate: Annotated[float | None, typer.Option("--rate", min=0.001, help="Dead letters per second.")] = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Count the dead letters only.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Count them without sending.")] = False,
     bootstrap: BootstrapOption = DEFAULT_BOOTSTRAP,
     json: JsonOption = False,
 ) -> None:

@@ -26,7 +26,7 @@ IdArgument = Annotated[
 ]
 LimitOption = Annotated[int, typer.Option(min=1, max=1_000, help="The number of messages to list.")]
 AfterOption = Annotated[
-    str | None, typer.Option(metavar="POSITION", help="Go on behind the last list; it names the position.")
+    str | None, typer.Option(metavar="POSITION", help="Continue a list after this position.")
 ]
 PartitionOption = Annotated[int | None, typer.Option(min=0, help="Only messages of this partition.")]
 
@@ -55,7 +55,7 @@ def list_messages(
     elif page.messages:
         print_table(["message", "due"], [(str(each.id), show_time(each.due_ms)) for each in page.messages])
         if position is not None:
-            typer.echo(f"{page.total:,} messages are pending; go on with --after {position}", err=True)
+            typer.echo(f"{page.total:,} messages are pending; continue with --after {position}", err=True)
     else:
         typer.echo("no message is pending", err=True)
 
@@ -174,6 +174,6 @@ def _parse_position(text: str) -> PendingMessage:
     except ValueError:
         raise Failure(
             f"--after {text!r} is not a position",
-            "Give the position that the last list named.",
+            "Give the position that `penstock delayed list` printed at its end.",
             code=ExitCode.USAGE,
         ) from None

@@ -214,7 +214,7 @@ def _aim(
     named = [each for each in (offset, time, shift, from_group) if each is not None]
     if to_earliest + to_latest + len(named) != 1:
         raise Failure(
-            "the new offsets are not named by exactly one option",
+            "the new offsets must be given by exactly one option",
             "Give one of --to-earliest, --to-latest, --to-offset, --to-time, --shift and --from-group.",
             code=ExitCode.USAGE,
         )

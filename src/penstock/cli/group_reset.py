@@ -83,7 +83,7 @@ def plan_reset(
     if not resets:
         source, verb = (group, "shift") if aim.from_group is None else (aim.from_group, "copy")
         raise Failure(
-            f"group {source!r} has no committed offset to {verb} in these partitions",
+            f"group {source!r} has no committed offsets in these partitions, so there is nothing to {verb}",
             "Give --to-earliest, --to-latest, --to-offset or --to-time.",
         )
     return resets

@@ -26,7 +26,7 @@ WaitForGroupsOption = Annotated[
     bool, typer.Option(help="Seal a draining partition only when its consumer groups have read it.")
 ]
 SealNowOption = Annotated[
-    bool, typer.Option("--seal-now", help="Refuse records for the partitions that go at once.")
+    bool, typer.Option("--seal-now", help="Refuse new records for the partitions to be removed.")
 ]
 DropSealedOption = Annotated[
     bool, typer.Option("--drop-sealed", help="Delete sealed partitions before their retention has passed.")
@@ -61,8 +61,8 @@ def change_count(
     if count is not None and count > present:
         if options.is_given:
             raise Failure(
-                f"{topic} has {present} partitions, and {count} are more",
-                "--seal-now, --drop-sealed, --no-wait-for-groups and --dry-run are for a smaller number.",
+                f"{topic} has only {present} partitions, so {count} would not remove any",
+                "--seal-now, --drop-sealed, --no-wait-for-groups and --dry-run need a smaller number.",
                 code=ExitCode.USAGE,
             )
         cluster.run(lambda client: client.topics.set_partitions(topic, count), topic)
@@ -93,7 +93,7 @@ def _confirm_loss(progress: DrainProgress, options: CountOptions, *, yes: bool) 
         )
         named = ", ".join(writers) if writers else "no client that is known to write"
         question = (
-            f"Refuse records for the partitions that go now? Records that clients have batched for them fail. "
+            f"Refuse new records for the partitions to be removed? Records that clients have batched for them fail. "
             f"Clients that write to them: {named}."
         )
     confirm(question, yes=yes)

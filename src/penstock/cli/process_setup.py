@@ -68,7 +68,7 @@ def raise_open_files_limit(needed: int, spare: int, log: Logger) -> None:
             resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, most))
             limit = wanted
     if limit < needed:
-        log.warning("open file limit below the need of the settings", limit=limit, needed=needed)
+        log.warning("open file limit is lower than the settings need", limit=limit, needed=needed)
 
 
 def cannot_listen(address: Address, option: str, error: OSError) -> Failure:

@@ -52,7 +52,8 @@ LockOption = Annotated[
     str | None, typer.Option("--lock", metavar="TIME", help="How long a received message is locked: 30s.")
 ]
 AttemptsOption = Annotated[
-    int | None, typer.Option("--max-attempts", min=2, max=100, help="Deliveries of a message.")
+    int | None,
+    typer.Option("--max-attempts", min=2, max=100, help="Maximum number of deliveries of a message."),
 ]
 BackOffOption = Annotated[
     str | None,
@@ -67,24 +68,22 @@ DeadLetterOption = Annotated[
     typer.Option(
         "--dead-letter",
         metavar="TOPIC",
-        help="Topic for messages that are given up; created unless it exists.",
+        help="Topic for rejected messages and those without attempts left; created unless it exists.",
     ),
 ]
 FromEndOption = Annotated[
-    bool, typer.Option("--from-end", help="With --of: leave out the messages that the topic has now.")
+    bool, typer.Option("--from-end", help="With --of: skip the present messages of the topic.")
 ]
 FilterOption = Annotated[
     str | None,
-    typer.Option(
-        "--filter", "-f", metavar="EXPR", help="Messages of the topic that the queue has, as of a view."
-    ),
+    typer.Option("--filter", "-f", metavar="EXPR", help="CEL expression that selects messages of the topic."),
 ]
 RouteOption = Annotated[
     str | None,
     typer.Option(
         "--route",
         metavar="PATTERN",
-        help="Messages whose header penstock-route matches: * is a word, # any number of words.",
+        help="Select messages by the header penstock-route: * is a word, # any number of words.",
     ),
 ]
 MaxOption = Annotated[int, typer.Option("--max", "-n", min=1, max=1_000, help="Number of messages.")]
@@ -355,7 +354,7 @@ def _seconds(option: str, text: str | None) -> float | None:
 def _filter(filter_text: str | None, route: str | None) -> str:
     """Return the filter of a queue; empty if there is none."""
     if filter_text is not None and not filter_text.strip():
-        raise Failure("the filter is empty", "Leave --filter out to read all messages.", code=ExitCode.USAGE)
+        raise Failure("the filter is empty", "Omit --filter to read all messages.", code=ExitCode.USAGE)
     return queue_filter(filter_text, route)
 
 
@@ -366,7 +365,7 @@ def _check_own(of: str | None, chosen: str, *, from_end: bool) -> None:
     if of is None and chosen:
         raise Failure(
             "--filter and --route need --of",
-            "Name the topic whose messages they choose.",
+            "Name the topic to select messages from.",
             code=ExitCode.USAGE,
         )
 

@@ -85,7 +85,7 @@ def check_event(message: Message) -> None:
     if damage is not None:
         raise Failure(
             str(damage),
-            "The records before the damage were printed. Continue behind it with --partition N --from OFFSET.",
+            "The records before the damage were printed. Continue after it with --partition N --from OFFSET.",
         )
     error: KafkaError = message.error()
     if error.code() != KafkaError._PARTITION_EOF and not error.retriable():

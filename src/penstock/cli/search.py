@@ -195,7 +195,7 @@ def _summary(reached: Mapping[str, Any]) -> str:
     if reached["reason"] in _ENDS:
         parts.append(_ENDS[reached["reason"]])
     if reached["failed"]:
-        parts.append(f"the filter failed on {reached['failed']:,}")
+        parts.append(f"the filter could not be evaluated for {reached['failed']:,} messages")
     if reached["damaged"]:
-        parts.append(f"{reached['damaged']:,} damaged places were passed over")
+        parts.append(f"{reached['damaged']:,} damaged places were skipped")
     return "; ".join(parts)

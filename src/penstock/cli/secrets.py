@@ -51,7 +51,7 @@ def _read(name: str, path: str) -> str:
         with open(path) as file:
             return file.read().rstrip("\r\n")
     except (OSError, UnicodeDecodeError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "it is no UTF-8 text"
+        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
         raise ConfigError(f"{name}: cannot read {path}: {reason}") from None
 
 

@@ -186,7 +186,7 @@ def truncate(
     """Delete the oldest records of a topic, up to an offset or a time. They cannot be restored."""
     if (before_offset is None) == (before_time is None):
         raise Failure(
-            f"the end of the records to delete from {topic} is not given by exactly one option",
+            f"the records to delete from {topic} must be given by exactly one option",
             "Give either --before-offset or --before-time.",
             code=ExitCode.USAGE,
         )

@@ -21,7 +21,9 @@ LabelOption = Annotated[str, typer.Option("--label", metavar="TEXT", help="What 
 LifetimeOption = Annotated[
     str | None,
     typer.Option(
-        "--expires-in", metavar="DURATION", help="Lifetime, as 12h or 90d. By default without an end."
+        "--expires-in",
+        metavar="DURATION",
+        help="Lifetime, as 12h or 90d. By default the token never expires.",
     ),
 ]
 
@@ -40,8 +42,8 @@ def create_token(
     lifetime_ms = 0 if expires_in is None else parse_duration_ms(expires_in)
     if expires_in is not None and not lifetime_ms:
         raise Failure(
-            f"--expires-in {expires_in} is no lifetime",
-            "Give one, as 12h or 90d; without --expires-in the token does not expire.",
+            f"--expires-in {expires_in} is not a lifetime",
+            "Give a duration such as 12h or 90d; without --expires-in the token does not expire.",
             code=ExitCode.USAGE,
         )
 

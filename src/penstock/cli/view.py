@@ -133,7 +133,7 @@ def try_filter(
     for record in samples:
         typer.echo(show(record).decode(), nl=False)
     share = f" ({matched / count:.1%})" if count else ""
-    typer.echo(f"{matched} of {count} records match{share}; the evaluation failed on {failed}")
+    typer.echo(f"{matched} of {count} records match{share}; the filter could not be evaluated for {failed}")
 
 
 def _shown(view: View) -> dict[str, object]:

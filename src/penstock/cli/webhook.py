@@ -40,10 +40,12 @@ TopicOption = Annotated[
 ]
 FilterOption = Annotated[
     str | None,
-    typer.Option("--filter", "-f", metavar="EXPR", help="With --topic: messages for which this is true."),
+    typer.Option(
+        "--filter", "-f", metavar="EXPR", help="With --topic: a CEL expression that selects messages."
+    ),
 ]
-ConcurrencyOption = Annotated[int, typer.Option("--concurrency", help="Calls at the same time.")]
-TimeoutOption = Annotated[str, typer.Option("--timeout", metavar="TIME", help="Time for an answer.")]
+ConcurrencyOption = Annotated[int, typer.Option("--concurrency", help="Maximum number of calls in flight.")]
+TimeoutOption = Annotated[str, typer.Option("--timeout", metavar="TIME", help="Timeout of a call.")]
 FormatOption = Annotated[
     str, typer.Option("--format", metavar="FORMAT", help="Bodies: raw, as stored, or cloudevent.")
 ]
@@ -136,9 +138,11 @@ def describe(
 def alter(
     webhook: WebhookArgument,
     url: Annotated[str | None, typer.Option("--url", metavar="URL", help="The receiver.")] = None,
-    concurrency: Annotated[int | None, typer.Option("--concurrency", help="Calls at the same time.")] = None,
+    concurrency: Annotated[
+        int | None, typer.Option("--concurrency", help="Maximum number of calls in flight.")
+    ] = None,
     timeout: Annotated[
-        str | None, typer.Option("--timeout", metavar="TIME", help="Time for an answer.")
+        str | None, typer.Option("--timeout", metavar="TIME", help="Timeout of a call.")
     ] = None,
     body_format: Annotated[
         str | None, typer.Option("--format", metavar="FORMAT", help="Bodies: raw, or cloudevent.")
@@ -236,7 +240,9 @@ def _milliseconds(option: str, text: str) -> int:
         return parse_delay_ms(text)
     except ValueError:
         raise Failure(
-            f"{option} {text[:80]!r} is no time", "Give one such as 500ms, 10s or 1m.", code=ExitCode.USAGE
+            f"{option} {text[:80]!r} is not a duration",
+            "Give one such as 500ms, 10s or 1m.",
+            code=ExitCode.USAGE,
         ) from None
 
 

@@ -161,7 +161,7 @@ class BrokerProcesses:
         try:
             self._directory.save_processes(self._machine, supervisor.pids)
         except OSError as error:
-            self._log.error("processes not recorded", error)
+            self._log.error("process ids could not be saved", error)
 
     def _command(self, node_id: int, descriptor: int) -> list[str]:
         plan = self._plan(node_id)
@@ -180,7 +180,7 @@ class BrokerProcesses:
         return plan_broker(self._config, self._machine.first, node_id)
 
     def _on_end(self, node_id: int, code: int) -> None:
-        self._log.error("broker process ended; it is started again", node_id=node_id, exit_code=code)
+        self._log.error("broker process ended; restarting it", node_id=node_id, exit_code=code)
 
     def _greeting(self) -> str:
         host, count = self._config[HOST], len(self._machine.brokers)

@@ -15,7 +15,7 @@ async def drain(node_id: int, bootstrap: Address, log: Logger) -> None:
     """Reassign all replicas of a broker; repeat this until the broker has none. The brokers continue to serve."""
     log.info("draining broker", node_id=node_id)
     while (code := await _drain_once(node_id, bootstrap)) != 0:
-        log.error("broker not drained; it continues to serve", node_id=node_id, exit_code=code)
+        log.error("broker could not be drained; it continues to serve", node_id=node_id, exit_code=code)
         await asyncio.sleep(RETRY_SECONDS)
 
 

@@ -103,15 +103,16 @@ def check_ports(config: BrokerConfig, machine: Machine) -> None:
     bound = [(plan.node_id, each.address) for plan in plans for each in plan.bound]
     ports = [address.port for _, address in bound]
     if any(listener.address.port == 0 for listener in config.listeners):
-        raise _refusal("several processes need to know their ports, so --port cannot be 0", "Give --port.")
+        raise _refusal("--port cannot be 0 with several processes", "Give the port of the first one.")
     if config[HTTP_PORT] == 0:
         raise _refusal(
-            "several processes share the port for HTTP, so --http-port cannot be 0",
-            "Give --http-port, or -1 for none.",
+            "--http-port cannot be 0 with several processes, because they share the port",
+            "Give a port, or -1 to disable HTTP.",
         )
     if max(ports) > MAX_PORT:
         raise _refusal(
-            f"there is no port {max(ports)}", f"Give a --port of at most {MAX_PORT + 1 - len(ports)}."
+            f"port {max(ports)} of the last process is above {MAX_PORT}",
+            f"Give a --port of at most {MAX_PORT + 1 - len(ports)}.",
         )
     if config[HTTP_PORT] in ports:
         node_id = bound[ports.index(config[HTTP_PORT])][0]
