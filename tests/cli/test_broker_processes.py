@@ -186,7 +186,7 @@ def test_broker_that_does_not_start_ends_the_command(machine: Machine) -> None:
     [
         (["2", "--port", "0"], "--port cannot be 0"),
         (["2", "--http-port", "0"], "--http-port cannot be 0"),
-        (["2", "--port", "65535"], "no port 65536"),
+        (["2", "--port", "65535"], "port 65536"),
         (["3", "--port", "9092", "--http-port", "9094"], "HTTP and for broker 3"),
         (["0"], "processes"),
     ],

@@ -220,11 +220,17 @@ def _is_of(image: ClusterImage, topic: str, index: int, value: OffsetValue) -> b
     A partition that was created again begins above the offsets of the removed one.
     """
     present = image.topics.get(topic)
-    if present is not None and (present.has_removed(index) or value.offset < first_offset(present, index)):
+    if present is not None and (present.has_removed(index) or _is_below_start(present, index, value.offset)):
         return False
     if value.topic_id == NO_TOPIC_ID:
         return True
     return present is not None and present.id == value.topic_id
+
+
+def _is_below_start(topic: TopicImage, index: int, offset: int) -> bool:
+    """True for an offset of a removed partition whose index was used again. Clients may commit negative offsets."""
+    first = first_offset(topic, index)
+    return first > 0 and offset < first
 
 
 def first_offset(topic: TopicImage, index: int) -> Offset:
