@@ -76,7 +76,7 @@ def test_sent_messages_have_a_delay_a_lifetime_and_a_route(cli: Any, topic_name:
     assert cli("receive", f"{topic_name}-eu", "--wait", "30").strip() == "now"
     assert cli("receive", topic_name, "--wait", "30").strip() == "now"
     assert cli("receive", topic_name, "--wait", "30").strip() == "later"
-    assert "--delay: not a time" in cli("send", topic_name, "x", "--delay", "-1s", code=2)
+    assert "--delay: '-1s' is not a duration" in cli("send", topic_name, "x", "--delay", "-1s", code=2)
 
 
 def test_refused_queue_leaves_no_topic(cli: Any, topic_name: str) -> None:
