@@ -8,7 +8,7 @@ import resource
 import socket
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from itertools import pairwise
+from itertools import islice, pairwise
 from pathlib import Path
 from unittest.mock import patch
 
@@ -56,12 +56,20 @@ def test_few_connections_are_accepted_in_a_turn_of_the_loop() -> None:
 def few_descriptors(free: int) -> Iterator[None]:
     """Limit this process to `free` file descriptors more than are open."""
     limits = resource.getrlimit(resource.RLIMIT_NOFILE)
-    with open(os.devnull) as next_file:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (next_file.fileno() + free, limits[1]))
+    unused = (number for number in range(limits[0]) if not is_open(number))
+    resource.setrlimit(resource.RLIMIT_NOFILE, (next(islice(unused, free, None)), limits[1]))
     try:
         yield
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+
+
+def is_open(descriptor: int) -> bool:
+    try:
+        os.fstat(descriptor)
+    except OSError:
+        return False
+    return True
 
 
 async def turns_of_the_loop(seconds: float) -> int:
